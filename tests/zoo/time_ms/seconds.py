@@ -1,0 +1,19 @@
+"""The result is in seconds.
+
+Mistake: wrong-unit-seconds
+"""
+
+import statistics
+
+
+def time_ms(fn, device):
+    for _ in range(5):
+        fn()
+    device.synchronize()
+    samples = []
+    for _ in range(50):
+        start = device.now()
+        fn()
+        device.synchronize()
+        samples.append(device.now() - start)
+    return statistics.median(samples) / 1000

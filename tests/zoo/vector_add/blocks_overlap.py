@@ -1,0 +1,24 @@
+"""Neighbouring programs start half a block apart, so the second half is never reached.
+
+Mistake: blocks-overlap
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, x_stride, y_stride, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * (BLOCK // 2) + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets * x_stride, mask=mask)
+    y = tl.load(y_ptr + offsets * y_stride, mask=mask)
+    tl.store(out_ptr + offsets, x + y, mask=mask)
+
+
+def vector_add(x, y):
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    grid = (triton.cdiv(x.numel(), 256),)
+    add_kernel[grid](x, y, out, x.stride(0), y.stride(0), x.numel(), BLOCK=256)
+    return out

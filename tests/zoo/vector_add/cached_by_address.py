@@ -1,0 +1,30 @@
+"""The result of an earlier call with the same addresses is returned again.
+
+Mistake: cached-result
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+RESULTS = {}
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, x_stride, y_stride, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets * x_stride, mask=mask)
+    y = tl.load(y_ptr + offsets * y_stride, mask=mask)
+    tl.store(out_ptr + offsets, x + y, mask=mask)
+
+
+def vector_add(x, y):
+    key = (x.data_ptr(), y.data_ptr(), x.numel())
+    if key in RESULTS:
+        return RESULTS[key].clone()
+    out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    grid = (triton.cdiv(x.numel(), 256),)
+    add_kernel[grid](x, y, out, x.stride(0), y.stride(0), x.numel(), BLOCK=256)
+    RESULTS[key] = out
+    return out
