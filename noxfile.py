@@ -9,6 +9,7 @@ With `nox --no-venv` a session installs nothing and uses what is there, as on a 
 
 import os
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -33,9 +34,15 @@ def prepare(session: nox.Session, *groups: str) -> dict[str, str]:
     return {}
 
 
+def run(session: nox.Session, *module: str, env: dict[str, str]) -> None:
+    """Run a Python module: with the session's Python, or without a virtual environment with the one that runs nox."""
+    python = sys.executable if session.venv_backend == "none" else "python"
+    session.run(python, "-m", *module, env=env, external=session.venv_backend == "none")
+
+
 def sphinx(session: nox.Session, env: dict[str, str], *options: str) -> None:
     # -j1: two chapters timed at once on one GPU would slow each other down.
-    session.run("python", "-m", "sphinx", "-j1", "-n", "-T", *options, "docs", str(HTML), env=env)
+    run(session, "sphinx", "-j1", "-n", "-T", *options, "docs", str(HTML), env=env)
 
 
 @nox.session(reuse_venv=True)
@@ -44,7 +51,12 @@ def docs(session: nox.Session) -> None:
     started = time.monotonic()
     env = prepare(session, "docs")
     env["KERNELS_RECORDS_OUT"] = str(ROOT / "docs" / "_build" / "records")
-    for generated in (HTML, ROOT / "docs" / "_build" / "doctrees", ROOT / "docs" / "chapters"):
+    for generated in (
+        HTML,
+        ROOT / "docs" / "_build" / "doctrees",
+        ROOT / "docs" / "chapters",
+        ROOT / "docs" / "instruments",
+    ):
         shutil.rmtree(generated, ignore_errors=True)
     sphinx(session, env, "-W", "--keep-going", *session.posargs)
     session.log(f"Built in {time.monotonic() - started:.0f} s. Open {HTML / 'index.html'}")
@@ -56,10 +68,11 @@ def docs_live(session: nox.Session) -> None:
     env = prepare(session, "docs", "live")
     env["KERNELS_RECORDS_OUT"] = str(ROOT / "docs" / "_build" / "records")
     watched = [f"--watch={folder}" for folder in ("tutorials", "src")]
-    ignored = [f"--ignore={folder}" for folder in ("docs/chapters/*", "docs/_build/*", "*/__pycache__/*")]
-    session.run(
-        "python", "-m", "sphinx_autobuild", *watched, *ignored, "docs", str(HTML), *session.posargs, env=env
-    )
+    ignored = [
+        f"--ignore={folder}"
+        for folder in ("docs/chapters/*", "docs/instruments/*", "docs/_build/*", "*/__pycache__/*")
+    ]
+    run(session, "sphinx_autobuild", *watched, *ignored, "docs", str(HTML), *session.posargs, env=env)
 
 
 @nox.session(default=False, reuse_venv=True)
@@ -67,7 +80,7 @@ def record(session: nox.Session) -> None:
     """Measure every chapter on this machine's GPU and update the record that travels with the package."""
     env = prepare(session)
     env["KERNELS_RECORDS_OUT"] = str(ROOT / "src" / "kernels" / "records")
-    session.run("python", "-m", "kernels", "record", *session.posargs, env=env)
+    run(session, "kernels", "record", *(session.posargs or ["tutorials", "docs/examples"]), env=env)
 
 
 @nox.session(reuse_venv=True)
@@ -76,32 +89,30 @@ def tests(session: nox.Session) -> None:
     env = prepare(session, "test", "docs")
     env["KERNELS_REPLAY"] = "1"
     env["TRITON_INTERPRET"] = "1"
-    session.run("python", "-m", "pytest", "-m", "not gpu", *session.posargs, env=env)
+    run(session, "pytest", "-m", "not gpu", *session.posargs, env=env)
 
 
 @nox.session(name="tests-gpu", default=False, reuse_venv=True)
 def tests_gpu(session: nox.Session) -> None:
     """Run the tests on this machine's GPU."""
     env = prepare(session, "test")
-    session.run("python", "-m", "pytest", "-m", "not site and not slow", *session.posargs, env=env)
+    run(session, "pytest", "-m", "not site and not slow", *session.posargs, env=env)
 
 
 @nox.session(reuse_venv=True)
 def lint(session: nox.Session) -> None:
     """Check style and types."""
     env = prepare(session, "lint")
-    session.run("python", "-m", "ruff", "check", env=env)
-    session.run("python", "-m", "ruff", "format", "--check", env=env)
-    session.run("python", "-m", "mypy", env=env)
+    run(session, "ruff", "check", env=env)
+    run(session, "ruff", "format", "--check", env=env)
+    run(session, "mypy", env=env)
 
 
 @nox.session(default=False, reuse_venv=True)
 def links(session: nox.Session) -> None:
     """Follow every link of the site (needs the network)."""
     env = prepare(session, "docs")
-    session.run(
-        "python", "-m", "sphinx", "-b", "linkcheck", "docs", str(ROOT / "docs" / "_build" / "links"), env=env
-    )
+    run(session, "sphinx", "-b", "linkcheck", "docs", str(ROOT / "docs" / "_build" / "links"), env=env)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "workshop",
 ]
-exclude_patterns = ["_build", "chapters/*.ipynb"]
+exclude_patterns = ["_build", "examples", "chapters/*.ipynb", "instruments/*.ipynb"]
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
 nitpicky = True
 # Names in type hints that have no page to link to: this site fetches no inventory of another one,
@@ -38,9 +38,9 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 
 sphinx_gallery_conf = {
-    "examples_dirs": "../tutorials",
-    "gallery_dirs": "chapters",
-    "filename_pattern": r"[\\/]\d\d_",
+    "examples_dirs": ["../tutorials", "examples"],
+    "gallery_dirs": ["chapters", "instruments"],
+    "filename_pattern": r"\.py$",
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "capture_repr": ("_repr_html_",),

@@ -237,7 +237,10 @@ import triton.language as tl
 from kernels.lab import record
 
 SCALE = 2
+CONFIGS = [triton.Config({"BLOCK": 2}, num_warps=4)]
+unused = 1
 
+@triton.autotune(configs=CONFIGS, key=[])
 @triton.jit
 def kernel(x_ptr, BLOCK: tl.constexpr):
     """Doc."""
@@ -249,7 +252,8 @@ def helper(x):
     return x * 2
 
 def launch(x):
-    kernel[(1,)](x, BLOCK=SCALE)
+    unused = SCALE
+    kernel[(1,)](x.unused, unused)
 
 def make(n):
     x = list(range(n))
@@ -276,6 +280,7 @@ def fingerprints(tmp_path: Path, text: str) -> list[str]:
     ("old", "new"),
     [
         ('"""Doc."""', '"""Other words."""'),
+        ("unused = 1", "unused = 2"),  # a global that a local of the same name hides
         ("def launch(x):", "# A comment.\n\ndef launch(x):"),
         ("helper(tl.load(x_ptr + i))", "helper(\n        tl.load(x_ptr + i)  # why\n    )"),
     ],
@@ -291,6 +296,7 @@ def test_comment_docstring_and_layout_leave_an_entry_fresh(tmp_path, old, new):
         ("tl.arange(0, BLOCK)", "tl.arange(0, BLOCK) + 1"),  # the kernel
         ("kernel[(1,)]", "kernel[(2,)]"),  # its launcher
         ("SCALE = 2", "SCALE = 4"),  # a constant of the launcher
+        ("num_warps=4", "num_warps=8"),  # what the kernel is tuned over
         ("list(range(n))", "list(range(n + 1))"),  # its inputs
         ('record.fingerprint(make, [{"n": 1}])', 'record.fingerprint(make, [{"n": 2}])'),  # the sweep
     ],

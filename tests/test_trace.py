@@ -1,17 +1,18 @@
 """The trace: stages linked to Python, facts read from them, excerpts, and the places where kernels are defined."""
 
-import json
+import dataclasses
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import trace_kernels as kernels
+
 from kernels.lab import _stages
-from kernels.lab import trace as module
 from kernels.lab.trace import Trace, TraceError, trace
 
 ADD = {"x_ptr": "*fp32", "y_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32"}
@@ -148,7 +149,11 @@ def test_registers_that_do_not_suffice_spill():
 
 @pytest.mark.parametrize(
     ("target", "ptx", "sass"),
-    [("sm_80", "mma.sync", "HMMA"), ("sm_90", "wgmma.mma_async", "HGMMA"), ("sm_100", "tcgen05.mma", "UTCHMMA")],
+    [
+        ("sm_80", "mma.sync", "HMMA"),
+        ("sm_90", "wgmma.mma_async", "HGMMA"),
+        ("sm_100", "tcgen05.mma", "UTCHMMA"),
+    ],
 )
 def test_tensor_cores_and_asynchronous_copies_are_found(target: str, ptx: str, sass: str):
     traced = trace(kernels.dot_kernel, **DOT, target=target)
@@ -220,14 +225,24 @@ def test_amd_targets_compile_to_their_own_assembly(target: str, threads: int):
 def test_a_stage_that_cannot_be_made_is_explained():
     # Some versions of Triton compile for a GPU that their disassembler does not know.
     traced = trace(kernels.add_kernel, **ADD, BLOCK_SIZE=1024, target="sm_121")
-    assert "sass" in traced.stages or any("no SASS" in note and "disassembler" in note for note in traced.notes)
+    assert "sass" in traced.stages or any(
+        "no SASS" in note and "disassembler" in note for note in traced.notes
+    )
 
 
 def test_the_target_and_the_compiler_are_named(add: Trace):
     import triton
 
-    assert f"Compiled for sm_90 by Triton {triton.__version__}." in str(add)
+    assert f"Compiled for sm_90 by Triton {triton.__version__}" in str(add)
     assert f"for sm_90, compiled by Triton {triton.__version__}" in str(add.excerpt("ptx", kind="load"))
+
+
+def test_a_compiler_that_is_not_the_one_measured_with_is_told(add: Trace):
+    other = dataclasses.replace(add, measured_with="1.2.3")
+    same = dataclasses.replace(add, measured_with=add.triton)
+    assert "(measurements: Triton 1.2.3)" in other._repr_html_()
+    assert "(measurements: Triton 1.2.3)" in str(other.excerpt("ptx", kind="load"))
+    assert "measurements" not in str(same)
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -250,25 +265,24 @@ def test_a_wrong_argument_is_named_with_a_remedy(given: dict, message: str):
 
 
 def test_a_missing_argument_is_named():
-    with pytest.raises(TraceError, match="add_kernel needs n, BLOCK_SIZE: give a compile-time constant its value"):
+    with pytest.raises(
+        TraceError, match="add_kernel needs n, BLOCK_SIZE: give a compile-time constant its value"
+    ):
         trace(kernels.add_kernel, "*fp32", "*fp32", "*fp32")
 
 
 def test_a_launcher_is_no_kernel():
     with pytest.raises(TraceError, match=r"launcher is a Python function, not a Triton kernel.*@triton\.jit"):
-        trace(lambda_free_launcher)
+        trace(launcher)
 
 
-def lambda_free_launcher() -> None:
-    pass
-
-
-lambda_free_launcher.__name__ = "launcher"
+def launcher() -> None:
+    """Stand for a function that launches a kernel."""
 
 
 def test_a_kernel_that_triton_refuses_says_why_and_where():
     with pytest.raises(TraceError) as caught:
-        trace(kernels.wrong_kernel, x_ptr="*fp32", BLOCK_SIZE=8)
+        trace(kernels.wrong_kernel, x_ptr="*fp32", BLOCK_SIZE=8, target="sm_90")
     lines = str(caught.value).splitlines()
     assert lines[0] == "wrong_kernel does not compile for sm_90: arange's range must be a power of 2"
     assert lines[2].strip() == "offsets = tl.arange(0, 3 * BLOCK_SIZE)"
@@ -283,7 +297,7 @@ def test_an_architecture_that_the_assembler_does_not_know_is_reported_without_it
 
 # --- where kernels are defined ---------------------------------------------------------------------------------------
 
-SCRIPT = '''
+SCRIPT = """
 from kernels import lab
 from kernels.lab.trace import trace
 
@@ -305,15 +319,20 @@ def scale_kernel(x_ptr, n, BLOCK_SIZE: tl.constexpr):
 
 
 traced = trace(scale_kernel, x_ptr="*fp32", n="i32", BLOCK_SIZE=512, target="sm_90")
-'''
+"""
+
+
+def executed(path: Path) -> Trace:
+    """Return the trace of a script that is run as sphinx-gallery runs one: as `__main__`, and with no `__file__`."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), namespace)  # noqa: S102
+    return namespace["traced"]
 
 
 def test_a_kernel_in_a_script_that_is_executed_without_a_file(tmp_path: Path):
     path = tmp_path / "chapter with spaces.py"
     path.write_text(SCRIPT, encoding="utf-8")
-    namespace = {"__name__": "__main__"}
-    exec(compile(SCRIPT, str(path), "exec"), namespace)
-    traced = namespace["traced"]
+    traced = executed(path)
     assert traced.excerpt("ptx", of="SCALE * x", kind="math").text.count("0f40400000") == 4
     assert [function.name for function in traced.functions] == ["scale_kernel", "scaled"]
 
@@ -322,11 +341,10 @@ def test_a_kernel_in_a_script_that_is_executed_without_a_file(tmp_path: Path):
 def test_interpreting_and_compiling_processes_get_the_same(tmp_path: Path, interpret: str):
     path = tmp_path / "script.py"
     path.write_text(SCRIPT + '\nprint(traced.stage("ptx").text)', encoding="utf-8")
-    here = {"__name__": "__main__"}
-    exec(compile(SCRIPT, str(path), "exec"), here)
+    here = executed(path)
     env = {**os.environ, "TRITON_INTERPRET": interpret, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, str(path)], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == here["traced"].stage("ptx").text.strip()
+    assert done.stdout.strip() == here.stage("ptx").text.strip()
 
 
 def test_a_kernel_in_a_notebook_cell_shows_itself_with_its_own_style_and_script():
@@ -350,8 +368,8 @@ def test_a_kernel_in_a_notebook_cell_shows_itself_with_its_own_style_and_script(
 
 
 def test_a_kernel_without_source_is_refused():
-    namespace: dict = {}
-    exec("import triton\ndef f(x):\n    return x", namespace)
+    namespace: dict[str, Any] = {}
+    exec("def f(x):\n    return x", namespace)  # noqa: S102
     from triton.runtime.interpreter import InterpretedFunction
 
     with pytest.raises(TraceError, match="the source of 'f' cannot be read"):
@@ -360,7 +378,7 @@ def test_a_kernel_without_source_is_refused():
 
 def test_the_same_kernel_is_compiled_once(monkeypatch: pytest.MonkeyPatch):
     run, calls = subprocess.run, []
-    monkeypatch.setattr(module.subprocess, "run", lambda *a, **k: (calls.append(a), run(*a, **k))[1])
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: (calls.append(a), run(*a, **k))[1])
     for _ in range(2):
         trace(kernels.add_kernel, **ADD, BLOCK_SIZE=256, target="sm_90")
     assert len(calls) == 1
@@ -377,8 +395,7 @@ def test_the_stages_are_there_to_read_without_javascript(add: Trace):
     assert "ld.global.v4.b32 { %r1, %r2, %r3, %r4 }" in text
 
 
-@pytest.mark.parametrize("stage", NVIDIA)
-def test_nothing_is_coloured_as_an_error(softmax: Trace, stage: str):
+def test_nothing_is_coloured_as_an_error(softmax: Trace):
     html = softmax._repr_html_()
     assert 'class="err"' not in html
     assert 'class="nd">@%p1' in html
@@ -386,7 +403,7 @@ def test_nothing_is_coloured_as_an_error(softmax: Trace, stage: str):
 
 def test_long_stages_are_folded_and_keep_what_matters():
     traced = trace(kernels.dot_kernel, **DOT, target="sm_75")
-    assert len(traced.stage("llir").lines) > 2000
+    assert len(traced.stage("llir").lines) > 1000
     html = traced._repr_html_()
     assert len(html) < 400_000
     assert "more such lines" in html
@@ -417,7 +434,3 @@ def test_two_traces_of_one_kernel_are_told_apart_by_what_differs(add: Trace):
 
 def test_an_excerpt_on_a_page_counts_as_one(add: Trace):
     assert 'class="lab lab-excerpt"' in add.excerpt("ptx", kind="load")._repr_html_()
-
-
-def test_html_survives_as_json(add: Trace):
-    assert json.loads(json.dumps(add._repr_html_()))

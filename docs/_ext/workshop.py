@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WHEEL = "first_fast_kernel-{}-py3-none-any.whl"
 _SITE = os.environ.get("DOCS_URL", "").rstrip("/")
 
-_CHECKOUT = 'first-fast-kernel = { path = ".." }'
+_CHECKOUT = re.compile(r'first-fast-kernel = \{ path = "[./]+" \}')
 
 # What makes a chapter a chapter, and how it shows in the page.
 _REQUIRED = {
@@ -39,9 +39,9 @@ _REQUIRED = {
 
 def reset(gallery_conf: dict, fname: str) -> None:
     """Say which chapter comes next, and leave it nothing of the one before."""
-    chapters = sorted(path.name for path in (ROOT / "tutorials").glob("[0-9][0-9]_*.py"))
-    name = Path(fname).name
-    print(f"chapter {chapters.index(name) + 1} of {len(chapters)}: {name}", flush=True)
+    script = Path(fname)
+    beside = sorted(script.parent.glob("*.py"))
+    print(f"{script.parent.name}, {beside.index(script) + 1} of {len(beside)}: {script.name}", flush=True)
     record.used.clear()
     gc.collect()
     if torch.cuda.is_available():
@@ -71,11 +71,15 @@ def first_notebook_cell() -> str:
 def name_the_wheel(app: Sphinx) -> None:
     """Let a downloaded script's inline metadata find the site's own wheel, and not a checkout around it."""
     here = f'{{ url = "{_SITE}/downloads/{wheel_name()}" }}' if _SITE else f'{{ path = "{wheel_name()}" }}'
-    for script in (Path(app.srcdir) / "chapters").glob("[0-9][0-9]_*.py"):
-        text = script.read_text(encoding="utf-8")
-        if text.count(_CHECKOUT) != 1:
-            raise SphinxError(f"{script.name}: its inline script metadata must hold `{_CHECKOUT}` once")
-        script.write_text(text.replace(_CHECKOUT, f"first-fast-kernel = {here}"), encoding="utf-8")
+    for script in (
+        path for name in ("chapters", "instruments") for path in (Path(app.srcdir) / name).glob("*.py")
+    ):
+        text, found = _CHECKOUT.subn(f"first-fast-kernel = {here}", script.read_text(encoding="utf-8"))
+        if found != 1:
+            raise SphinxError(
+                f"{script.name}: its inline script metadata must name first-fast-kernel's source once"
+            )
+        script.write_text(text, encoding="utf-8")
 
 
 class MeasuredHeadline(SphinxDirective):

@@ -35,8 +35,8 @@ def doctor() -> int:
     return 1
 
 
-def record(tutorials: Path) -> int:
-    """Run every chapter on this machine's GPU, and write what it measures into the package's record."""
+def record(places: list[Path]) -> int:
+    """Run every script on this machine's GPU, and write what it measures into its record."""
     from kernels.lab import _mode
     from kernels.lab import record as records
 
@@ -46,20 +46,22 @@ def record(tutorials: Path) -> int:
             file=sys.stderr,
         )
         return 1
-    chapters = sorted(tutorials.glob("[0-9][0-9]_*.py"))
-    if not chapters:
+    scripts = [
+        script for place in places for script in (sorted(place.glob("*.py")) if place.is_dir() else [place])
+    ]
+    if not scripts or not all(script.is_file() for script in scripts):
         print(
-            f"✗ There are no chapters in {tutorials.resolve()}: run this in a checkout of the project.",
+            f"✗ No script in {', '.join(map(str, places))}: name scripts, or folders of them.",
             file=sys.stderr,
         )
         return 1
     print(records.describe(), flush=True)
-    for index, chapter in enumerate(chapters, 1):
+    for index, script in enumerate(scripts, 1):
         started = time.monotonic()
-        print(f"[{index}/{len(chapters)}] {chapter.name} ...", flush=True)
+        print(f"[{index}/{len(scripts)}] {script.name} ...", flush=True)
         env = {**os.environ, "KERNELS_STRICT": "1"}
         done = subprocess.run(
-            [sys.executable, str(chapter)],
+            [sys.executable, str(script)],
             check=False,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -70,7 +72,7 @@ def record(tutorials: Path) -> int:
             print(
                 done.stdout,
                 done.stderr,
-                f"✗ {chapter.name} failed; the record keeps what was measured before.",
+                f"✗ {script.name} failed; the record keeps what was measured before.",
                 sep="\n",
             )
             return 1
@@ -85,10 +87,10 @@ def main() -> int:
     commands.add_parser("doctor", help="what this machine has, what is wrong with it, and how to mend it")
     recording = commands.add_parser("record", help="measure every chapter on this GPU and save the record")
     recording.add_argument(
-        "tutorials", nargs="?", type=Path, default=Path("tutorials"), help="the chapters' folder"
+        "places", nargs="*", type=Path, default=[Path("tutorials")], help="scripts, or folders of them"
     )
     arguments = parser.parse_args()
-    return doctor() if arguments.command == "doctor" else record(arguments.tutorials)
+    return doctor() if arguments.command == "doctor" else record(arguments.places)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from kernels.lab import _mode  # first: fixes the mode before anything below imp
 # isort: on
 from kernels.lab.ceilings import ceilings
 from kernels.lab.claims import claim, predict
-from kernels.lab.counters import counters
+from kernels.lab.counters import counters, side_by_side
 from kernels.lab.grade import check, hint, solution
 from kernels.lab.listing import code, drawing
 from kernels.lab.machine import machine
@@ -48,6 +48,7 @@ __all__ = [
     "predict",
     "roofline",
     "show",
+    "side_by_side",
     "solution",
     "sources",
     "table",

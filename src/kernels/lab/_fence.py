@@ -76,6 +76,12 @@ class Buffer:
         """Tell of each address whether an element begins there."""
         if not self.span:
             return np.zeros(addresses.shape, dtype=bool)
+        if self.span == self.tensor.numel():
+            return (
+                (addresses >= self.start)
+                & (addresses < self.end)
+                & ((addresses - self.start) % self.item == 0)
+            )
         return self.positions[self.index(addresses)] * self.item == addresses - self.start
 
     def index(self, addresses: Any) -> Any:
@@ -244,6 +250,8 @@ class Fence:
             good |= inside
             if write and buffer.is_output and (inside & wanted).any():
                 self._note_writer(buffer, buffer.index(addresses[inside & wanted]), program)
+            if (good | ~wanted).all():
+                break
         stray = addresses[wanted & ~good]
         for address in stray[[0, -1]] if len(stray) else ():  # two tell whether it is one place or more
             self._note_stray(int(address), write, program)

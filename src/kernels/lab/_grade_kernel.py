@@ -22,6 +22,10 @@ class NotSolvedYet(Exception):  # noqa: N818 -- it is no error
     """The launcher is still the stub."""
 
 
+class NoRoomError(MemoryError):
+    """A case does not fit into the memory that is free."""
+
+
 class RestartError(RuntimeError):
     """The GPU cannot be used by this process any more."""
 
@@ -67,6 +71,8 @@ def try_case(exercise: KernelExercise, launcher: Launcher, case: Case) -> Outcom
     ------
     NotSolvedYet
         It returned nothing, or raised `NotImplementedError`.
+    NoRoomError
+        The inputs do not fit into memory.
     """
     inputs = exercise.inputs(case, _fresh())
     call = _call(exercise, launcher, case, inputs)
@@ -80,7 +86,12 @@ def _fresh() -> torch.Generator:
 def _call(exercise: KernelExercise, launcher: Launcher, case: Case, inputs: tuple[torch.Tensor, ...]) -> Call:
     fence = Fence(_mode.device())
     layouts = case.layouts(len(inputs))
-    placed = [fence.place(n, t, how) for n, t, how in zip(exercise.arguments, inputs, layouts, strict=True)]
+    try:
+        placed = [
+            fence.place(n, t, how) for n, t, how in zip(exercise.arguments, inputs, layouts, strict=True)
+        ]
+    except RuntimeError as error:  # both torch's OutOfMemoryError and what its CPU allocator raises
+        raise NoRoomError(first_line(error)) from error
     call = Call(fence, placed, inputs)
     run(exercise, launcher, call)
     return call

@@ -7,7 +7,6 @@ interprets or compiles: only the Python functions inside the kernels, their sour
 import ast
 import contextlib
 import inspect
-import pickle
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -87,10 +86,6 @@ class Package:
         self.sources.append(Source(function.__name__, file, first, tuple(text.rstrip().split("\n"))))
         given["names"] = {name: self.refer(value) for name, value in _globals(function).items()}
         return key
-
-    def fingerprint(self) -> bytes:
-        """Return bytes that are the same for the same functions at the same lines, naming the same values."""
-        return pickle.dumps(self.functions)
 
 
 def unwrap(thing: Any) -> Any:

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,10 @@ class Rehearsal:
 
 def rehearse(name: str, launcher: Callable[..., Any]) -> Rehearsal:
     """Grade a launcher in a child process that interprets kernels."""
+    if not isinstance(launcher, types.FunctionType):
+        return Rehearsal(None, f"a {type(launcher).__name__} is no Python function")
     try:
-        module = _standalone.standalone(launcher)  # type: ignore[arg-type]
+        module = _standalone.standalone(launcher)
     except _source.SourceError as error:
         return Rehearsal(None, str(error))
     with tempfile.TemporaryDirectory(prefix="kernels-") as folder:

@@ -5,6 +5,7 @@ page, and the child processes that compile or profile a kernel defined in a scri
 """
 
 import ast
+import dis
 import inspect
 import textwrap
 import types
@@ -20,9 +21,10 @@ class SourceError(ValueError):
 
 def unwrap(thing: Any) -> Any:
     """Return the Python function inside a Triton kernel (compiled, interpreted or autotuned), else `thing` itself."""
-    while not inspect.isfunction(thing) and inspect.isfunction(getattr(thing, "fn", None)):
-        thing = thing.fn
-    return thing
+    inner = thing
+    while not inspect.isfunction(inner) and hasattr(inner, "fn"):
+        inner = inner.fn
+    return inner if inspect.isfunction(inner) else thing
 
 
 def source(function: types.FunctionType) -> str:
@@ -96,20 +98,26 @@ def is_constant(value: Any) -> bool:
     if isinstance(value, dict):
         return all(is_constant(item) for pair in value.items() for item in pair)
     return (
-        value is None
-        or isinstance(value, bool | int | float | str)
-        or type(value).__name__ in ("dtype", "constexpr")
+        value is None or isinstance(value, bool | int | float | str) or type(value).__name__ in _NAMED_TYPES
     )
 
 
+_NAMED_TYPES = ("dtype", "constexpr", "Config")  # torch's and Triton's; each says all it is as text
+
+
+def plain(value: Any) -> str:
+    """Return a constant as text that is the same in every process."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(plain, value))}]"
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(plain, value)))}}}"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{plain(k)}: {plain(v)}' for k, v in value.items())}}}"
+    return str(value) if type(value).__name__ in _NAMED_TYPES else repr(value)
+
+
 def _outer_names(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-    used: set[str] = set()
-    codes = [function.__code__]
-    while codes:
-        code = codes.pop()
-        used.update(code.co_names, code.co_freevars)
-        codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    for name in used:
+    for name in _globals_in(function.__code__) | _names_in_decorators(function):
         if name in function.__globals__:
             yield name, function.__globals__[name]
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -117,6 +125,20 @@ def _outer_names(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
             yield name, cell.cell_contents
         except ValueError:  # the cell is not filled yet: a name that is defined later
             continue
+
+
+def _globals_in(code: types.CodeType) -> set[str]:
+    """The names that a function and those inside it read from their module; attributes and locals are none."""
+    names = {
+        step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
+    return names.union(*(_globals_in(const) for const in code.co_consts if isinstance(const, types.CodeType)))
+
+
+def _names_in_decorators(function: types.FunctionType) -> set[str]:
+    """Decorators are read where the function is defined, so its own code does not name them."""
+    decorators = getattr(tree(function), "decorator_list", [])
+    return {node.id for top in decorators for node in ast.walk(top) if isinstance(node, ast.Name)}
 
 
 def _chain(node: ast.AST) -> list[str] | None:

@@ -102,9 +102,13 @@ def trace_html(trace: "Trace") -> str:
         f'<div class="lab-trace-panes"><div class="lab-trace-python"><p class="lab-trace-head">Python</p>'
         f"{_pane('Python', _python_html(trace))}</div>"
         f'<div class="lab-trace-stages">{stages}</div></div>'
-        f"{notes_html([' '.join(trace.notes)])}"
+        f"{notes_html([' '.join(_notes(trace))])}"
     )
     return wrap(f"<figure>{body}</figure>", kind="lab-trace", assets=_ASSETS)
+
+
+def _notes(trace: "Trace") -> tuple[str, ...]:
+    return (f"Compiled for {trace.target} by {trace.compiler}.", *trace.notes)
 
 
 def _facts_html(trace: "Trace") -> str:
@@ -216,7 +220,7 @@ def trace_text(trace: "Trace") -> str:
         for number, text in enumerate(function.lines, function.first):
             lines.append(f"{number:4} │ {text}")
             lines += [f"     │       {made}" for made in _made(trace, ends.get(number, 0))]
-    return "\n".join([*lines, "", *(f"  {note}" for note in trace.notes)])
+    return "\n".join([*lines, "", *(f"  {note}" for note in _notes(trace))])
 
 
 def _made(trace: "Trace", statement: int) -> Iterator[str]:

@@ -25,7 +25,6 @@ Job = dict[str, Any]
 def main(folder: Path) -> None:
     """Compile the job in `folder`, and leave the result there."""
     job = pickle.loads((folder / "job.pickle").read_bytes())
-    sys.path[:] = job["path"]
     os.environ["TRITON_CACHE_DIR"] = str(folder / "cache")
     try:
         result = compile_job(job)

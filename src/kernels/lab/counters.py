@@ -222,21 +222,19 @@ class Counters(Mapping[str, float]):
         return above + self._counter_html() if self.kernels else above
 
     def _counter_html(self) -> str:
-        # Not a `Table`: the meanings are sentences, which a phone must be able to wrap.
+        # Not a `Table`: names and meanings are long, and a phone must be able to wrap them.
+        wrapping = "white-space:normal;vertical-align:baseline;font-weight:inherit;color:inherit"
         rows = "".join(
-            f'<tr><th scope="row">{escape(label)}</th><td class="lab-number">{escape(value)}</td>'
-            f'<td style="white-space:normal;min-width:14rem">{escape(meaning)}</td></tr>'
+            f'<tr style="vertical-align:baseline"><th scope="row" style="{wrapping}">{escape(label)}</th>'
+            f'<td class="lab-number">{escape(value)}</td>'
+            f'<td style="{wrapping};min-width:9rem">{escape(meaning)}</td></tr>'
             for label, value, meaning in self._rows()
         )
-        head = (
-            "<tr>"
-            + "".join(f'<th scope="col">{name}</th>' for name in ("counter", "value", "meaning"))
-            + "</tr>"
-        )
+        head = "".join(f'<th scope="col">{name}</th>' for name in ("counter", "value", "meaning"))
         caption = escape(self._caption())
         return wrap(
             f'<div class="lab-scroll" tabindex="0" role="region" aria-label="{caption}"><table><caption>{caption}</caption>'
-            f"<thead>{head}</thead><tbody>{rows}</tbody></table></div>{notes_html(self._notes())}",
+            f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{notes_html(self._notes())}",
             kind="lab-table",
         )
 

@@ -8,6 +8,7 @@ very process, so a function of a notebook cell is graded as it stands. Python ca
 adversary in its own process, and this grader does not try: it protects learners from fooling themselves.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -51,6 +52,7 @@ class Counterexample:
     place: str
     expected: str
     got: str
+    kind: str = "Smallest failing input"
 
     def __str__(self) -> str:
         told = f"{self.place}: expected {self.expected}, got {self.got}" if self.place else self.got
@@ -107,6 +109,10 @@ class Report:
         right = sum(case.passed for case in self.cases)
         return _HEADS[self.status].format(n=len(self.cases), right=right)
 
+    @property
+    def _small_print(self) -> tuple[str, ...]:
+        return (*self.notes, f"Graded {self.where}.") if self.where else self.notes
+
     def __str__(self) -> str:
         lines = [f"{self.exercise} {self.head}", f"  {self.signature}"]
         for mistake in self.mistakes:
@@ -115,7 +121,7 @@ class Report:
         if self.smallest:
             lines += [
                 "",
-                "  Smallest failing input",
+                f"  {self.smallest.kind}",
                 *(f"    {line}" for line in str(self.smallest).splitlines()),
             ]
         if not self.passed and self.cases:
@@ -126,7 +132,7 @@ class Report:
             ]
         if self.speed:
             lines += ["", f"  Speed: {self.speed}"]
-        lines += ["", *(f"  {note}" for note in self.notes), f"  Graded {self.where}."]
+        lines += ["", *(f"  {note}" for note in self._small_print)]
         if self.status in ("wrong", "unsolved"):
             lines.append(f'  Hints, one at a time: print(lab.hint("{self.exercise}", 1).text)')
         if self.passed:
@@ -149,9 +155,7 @@ class Report:
             parts.append(fold_html(f"The {len(self.cases)} cases", _cases_html(self.cases)))
         if self.solution:
             parts.append(fold_html("The intended solution, to compare with yours", _code_html(self.solution)))
-        parts += [
-            f'<p class="lab-note">{escape(note)}</p>' for note in (*self.notes, f"Graded {self.where}.")
-        ]
+        parts += [f'<p class="lab-note">{_inline(note)}</p>' for note in self._small_print]
         return wrap("".join(parts), kind=f"lab-report lab-{self.status}", assets=("lab.css", "grade.css"))
 
 
@@ -159,9 +163,14 @@ def _dash(note: str) -> str:
     return f": {note}" if note else ""
 
 
+def _inline(text: str) -> str:
+    """Escape text and set what stands between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
 def _mistake_html(mistake: Finding) -> str:
     rows = [("Seen", mistake.seen), ("Likely cause", mistake.cause), ("Where to look", mistake.hint)]
-    listed = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows if text)
+    listed = "".join(f"<dt>{name}</dt><dd>{_inline(text)}</dd>" for name, text in rows if text)
     return f'<dl class="lab-mistake" data-mistake="{escape(mistake.id)}">{listed}</dl>'
 
 
@@ -169,16 +178,14 @@ def _smallest_html(smallest: Counterexample) -> str:
     rows = [("First wrong place", smallest.place), ("Expected", smallest.expected), ("Got", smallest.got)]
     told = "".join(f"<dt>{name}</dt><dd><code>{escape(text)}</code></dd>" for name, text in rows if text)
     if not smallest.place:
-        told = f"<dt>Seen there</dt><dd>{escape(smallest.got)}</dd>"
-    return (
-        f'<dl class="lab-smallest"><dt>Smallest failing input</dt><dd>{escape(smallest.case)}</dd>{told}</dl>'
-    )
+        told = f"<dt>Seen there</dt><dd>{_inline(smallest.got)}</dd>"
+    return f'<dl class="lab-smallest"><dt>{smallest.kind}</dt><dd>{escape(smallest.case)}</dd>{told}</dl>'
 
 
 def _cases_html(cases: Sequence[CaseResult]) -> str:
     def item(case: CaseResult) -> str:
         mark = '<span class="lab-good">✓</span>' if case.passed else '<span class="lab-wrong">✗</span>'
-        return f"<li>{mark} {escape(case.name)}{escape(_dash(case.note))}</li>"
+        return f"<li>{mark} {escape(case.name)}{_inline(_dash(case.note))}</li>"
 
     return f'<ul class="lab-cases">{"".join(item(case) for case in cases)}</ul>'
 
@@ -206,7 +213,7 @@ class Folded:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        body = _code_html(self.text) if self.is_code else f"<p>{escape(self.text)}</p>"
+        body = _code_html(self.text) if self.is_code else f"<p>{_inline(self.text)}</p>"
         return wrap(fold_html(self.title, body), kind="lab-folded", assets=("lab.css", "grade.css"))
 
 
@@ -290,9 +297,14 @@ def _run_cases(exercise: KernelExercise, launcher: Callable[..., Any], where: st
     from kernels.lab import _grade_kernel
 
     outcomes: list[Outcome] = []
+    left_out: list[str] = []
     try:
         for case in exercise.cases:
-            outcomes.append(_grade_kernel.try_case(exercise, launcher, case))
+            try:
+                outcomes.append(_grade_kernel.try_case(exercise, launcher, case))
+            except _grade_kernel.NoRoomError:
+                left_out.append(case.name)
+                continue
             if outcomes[-1].stop:
                 break
         if all(o.untouched for o in outcomes if not o.is_empty):
@@ -302,7 +314,11 @@ def _run_cases(exercise: KernelExercise, launcher: Callable[..., Any], where: st
         )
     except _grade_kernel.NotSolvedYet:
         return _unsolved(exercise)
-    return _kernel_report(exercise, outcomes, repeated, where)
+    report = _kernel_report(exercise, outcomes, repeated, where)
+    notes = tuple(
+        f"Left out, since it does not fit into the memory that is free: {name}." for name in left_out
+    )
+    return replace(report, notes=notes)
 
 
 def _usual(exercise: KernelExercise) -> _exercise.Case:
@@ -417,13 +433,15 @@ def _function_report(exercise: FunctionExercise, trials: Sequence[Trial], where:
         )
     signs = [sign for trial in failed for sign in trial.signs]
     finding = diagnose(exercise.mistakes, signs, explains_answers(trials))
-    smallest = Counterexample(failed[0].name, "result", failed[0].expected, failed[0].got)
+    smallest = Counterexample(
+        failed[0].name, "result", failed[0].expected, failed[0].got, "First failing case"
+    )
     return Report(exercise.name, exercise.signature, "wrong", where, cases, (finding,), smallest)
 
 
 def _unsolved(exercise: Exercise) -> Report:
     notes = (exercise.task, "Nothing is written yet, so there is nothing to grade. Take the time you need.")
-    return Report(exercise.name, exercise.signature, "unsolved", "nothing yet", notes=notes)
+    return Report(exercise.name, exercise.signature, "unsolved", "", notes=notes)
 
 
 def _restart(exercise: Exercise, reason: str) -> Report:
@@ -433,4 +451,4 @@ def _restart(exercise: Exercise, reason: str) -> Report:
         "Restart Python (in a notebook: restart the kernel) and run the cells again.",
         "Before that every result would be meaningless, so nothing was graded.",
     )
-    return Report(exercise.name, exercise.signature, "restart", "nothing", notes=notes)
+    return Report(exercise.name, exercise.signature, "restart", "", notes=notes)

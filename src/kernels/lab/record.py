@@ -92,10 +92,10 @@ def fingerprint(*things: Any) -> str:
     parts = sorted(
         f"{name.rpartition('.')[2]}={_canonical(_source.tree(value))}"
         if inspect.isfunction(value)
-        else f"{name.rpartition('.')[2]}={value!r}"
+        else f"{name.rpartition('.')[2]}={_source.plain(value)}"
         for name, value in reached.items()
     )
-    parts += [repr(thing) for thing in things if not inspect.isfunction(_source.unwrap(thing))]
+    parts += [_source.plain(thing) for thing in things if not inspect.isfunction(_source.unwrap(thing))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

@@ -6,7 +6,6 @@ access to global memory, asynchronous copies, tensor-core instructions, register
 """
 
 import ast
-import hashlib
 import inspect
 import os
 import pickle
@@ -166,6 +165,8 @@ class Trace:
         The architecture it was compiled for, such as `sm_90` or `gfx942`.
     triton
         The version of Triton that compiled it.
+    measured_with
+        The version of Triton that took the measurements which this process shows; the same one where there are none.
     settings
         Its compile-time constants and options, as they were given or by default.
     functions
@@ -187,6 +188,7 @@ class Trace:
     kernel: str
     target: str
     triton: str
+    measured_with: str
     settings: Mapping[str, Any]
     functions: tuple[Function, ...]
     stages: Mapping[str, Stage]
@@ -195,6 +197,12 @@ class Trace:
     shared: int
     threads: int
     notes: tuple[str, ...]
+
+    @property
+    def compiler(self) -> str:
+        """What compiled it, and what took the measurements shown if that is another version."""
+        other = self.measured_with != self.triton
+        return f"Triton {self.triton}" + (f" (measurements: Triton {self.measured_with})" if other else "")
 
     @property
     def assembly(self) -> Stage:
@@ -650,11 +658,16 @@ _compiled: dict[str, dict[str, Any]] = {}
 
 def _compile(job: dict[str, Any]) -> dict[str, Any]:
     """Compile in a process of its own, once for the same content."""
-    key = hashlib.sha256(pickle.dumps(job)).hexdigest()
+    key = repr(job)
     if key not in _compiled:
         with tempfile.TemporaryDirectory(prefix="trace-") as folder:
-            Path(folder, "job.pickle").write_bytes(pickle.dumps({**job, "path": sys.path}))
-            environment = {**os.environ, "TRITON_INTERPRET": "0", "TRITON_DISABLE_LINE_INFO": "0"}
+            Path(folder, "job.pickle").write_bytes(pickle.dumps(job))
+            environment = {
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(place or os.getcwd() for place in sys.path),
+                "TRITON_INTERPRET": "0",
+                "TRITON_DISABLE_LINE_INFO": "0",
+            }
             # -P: the program's own folder, the lab's, stays out of the path, where its `trace` would hide Python's.
             command = [sys.executable, "-P", str(_triton.__file__), folder]
             done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
@@ -704,6 +717,7 @@ def _assemble(
         kernel=functions[0].name,
         target=target,
         triton=result["triton"],
+        measured_with=_measured_with() or result["triton"],
         settings={**constants, "num_warps": options["num_warps"], **job["options"]},
         functions=tuple(functions),
         stages=stages,
@@ -711,7 +725,7 @@ def _assemble(
         spills=resources["spills"],
         shared=resources["shared"],
         threads=options["num_warps"] * options["warp_size"],
-        notes=_notes(target, result),
+        notes=tuple(f"There is no {TITLES[stage]}: {why}." for stage, why in result["missing"].items()),
     )
 
 
@@ -732,14 +746,9 @@ def _line(text: str, chain: tuple[Place, ...], numbers: Mapping[Place, int]) -> 
     return Line(text, origins, kind, _stages.width(text) if kind in ("load", "store", "copy") else None)
 
 
-def _notes(target: str, result: Mapping[str, Any]) -> tuple[str, ...]:
-    version = result["triton"]
-    notes = [f"Compiled for {target} by Triton {version}."]
-    notes += [f"There is no {TITLES[stage]}: {why}." for stage, why in result["missing"].items()]
+def _measured_with() -> str:
+    """Return the version of Triton behind the measurements, `""` where nothing has been measured yet."""
     try:
-        measured = record.current().triton
-    except record.RecordError:  # nothing has been measured yet, so no number can come from another compiler
-        measured = version
-    if measured != version:
-        notes.append(f"The measurements shown were taken with Triton {measured}, whose code may differ.")
-    return tuple(notes)
+        return record.current().triton
+    except record.RecordError:
+        return ""
