@@ -34,7 +34,7 @@ def from_file(path, source, name):
     return getattr(module, name)
 
 
-# --- declarations ------------------------------------------------------------------------------------------------------
+# --- declarations -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", EXERCISES)
@@ -69,7 +69,7 @@ def test_an_unknown_exercise_or_hint_is_named():
         grade.hint("vector_add", 4)
 
 
-# --- how a solution can end ----------------------------------------------------------------------------------------------
+# --- how a solution can end ---------------------------------------------------------------------------------
 
 
 def not_implemented(x, y):
@@ -124,7 +124,7 @@ def test_a_gpu_that_an_earlier_kernel_broke_is_said_to_need_a_restart(monkeypatc
     assert "illegal memory access" in str(report)
 
 
-# --- the report ----------------------------------------------------------------------------------------------------------
+# --- the report ---------------------------------------------------------------------------------------------
 
 
 def off_by_one(x, y):
@@ -173,7 +173,7 @@ def test_hints_and_solutions_are_shown_on_request_only():
     assert "<details><summary>Solution</summary>" in solution._repr_html_()
 
 
-# --- the fence -----------------------------------------------------------------------------------------------------------
+# --- the fence ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_preparing_inputs_by_copies_and_views_is_no_computing():
     assert fence.computed == []
 
 
-# --- tolerances ----------------------------------------------------------------------------------------------------------
+# --- tolerances ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -253,7 +253,7 @@ def test_nan_agrees_with_nan_only_and_infinity_with_itself():
     ]
 
 
-# --- the time limit --------------------------------------------------------------------------------------------------------
+# --- the time limit -----------------------------------------------------------------------------------------
 
 
 def goes_on_whatever_happens():
@@ -281,7 +281,7 @@ def test_the_limit_leaves_handler_and_timer_as_they_were():
     assert left == 0.0 or left > 5.0  # none, or that of the test runner
 
 
-# --- the rehearsal -----------------------------------------------------------------------------------------------------------
+# --- the rehearsal ------------------------------------------------------------------------------------------
 
 
 def solved(x, y):
@@ -312,7 +312,7 @@ def test_what_cannot_be_rehearsed_says_why():
     assert "lambda" in rehearsal.why_not
 
 
-# --- function exercises ------------------------------------------------------------------------------------------------------
+# --- function exercises -------------------------------------------------------------------------------------
 
 
 def doubled(n):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import trace_kernels as kernels
+import triton.language as tl
 
 from kernels.lab import _stages
 from kernels.lab.trace import Trace, TraceError, trace
@@ -365,6 +366,18 @@ def test_a_kernel_in_a_notebook_cell_shows_itself_with_its_own_style_and_script(
     assert "<style>" in html
     assert "<script>" in html
     assert "ld.global" in html
+
+
+def test_functions_types_and_defaults_are_constants_too():
+    traced = trace(kernels.map_kernel, "*fp32", FUNCTION=kernels.fast_exp, TYPE=tl.float32, target="sm_90")
+    assert traced.title == "map_kernel for sm_90 (FUNCTION=fast_exp, TYPE=fp32, BLOCK_SIZE=512, num_warps=4)"
+    assert "ex2.approx" in traced.excerpt("ptx", of="libdevice.fast_expf(x)").text
+
+
+def test_a_kernel_in_a_function_keeps_the_constants_around_it():
+    four, five = (trace(kernels.scale_kernel_by(factor), "*fp32", target="sm_90") for factor in (4.0, 5.0))
+    assert "0f40800000" in four.excerpt("ptx", of="constant *", kind="math").text
+    assert "0f40A00000" in five.excerpt("ptx", of="constant *", kind="math").text
 
 
 def test_a_kernel_without_source_is_refused():

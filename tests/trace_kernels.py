@@ -2,6 +2,7 @@
 
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 EPSILON = tl.constexpr(1e-6)
 
@@ -70,6 +71,29 @@ def tile_dot_kernel(a_ptr, b_ptr, out_ptr, M, N, K, BLOCK: tl.constexpr):
     for k in range(0, K, BLOCK):
         total = tl.dot(a_tiles.load([0, k]), b_tiles.load([k, 0]), total)
     tl.store(out_ptr + i[:, None] * BLOCK + i[None, :], total)
+
+
+@triton.jit
+def map_kernel(x_ptr, FUNCTION: tl.constexpr, TYPE: tl.constexpr, BLOCK_SIZE: tl.constexpr = 512):
+    """Apply a function that is a compile-time constant."""
+    i = tl.arange(0, BLOCK_SIZE)
+    tl.store(x_ptr + i, FUNCTION(tl.load(x_ptr + i).to(TYPE)))
+
+
+@triton.jit
+def fast_exp(x):
+    return libdevice.fast_expf(x)
+
+
+def scale_kernel_by(factor):
+    """Return a kernel that is defined in a function, and takes a constant from there."""
+    constant = tl.constexpr(factor)
+
+    @triton.jit
+    def scale_kernel(x_ptr):
+        tl.store(x_ptr, constant * tl.load(x_ptr))
+
+    return scale_kernel
 
 
 @triton.jit

@@ -39,9 +39,11 @@ _REQUIRED = {
 
 def reset(gallery_conf: dict, fname: str) -> None:
     """Say which chapter comes next, and leave it nothing of the one before."""
-    script = Path(fname)
-    beside = sorted(script.parent.glob("*.py"))
-    print(f"{script.parent.name}, {beside.index(script) + 1} of {len(beside)}: {script.name}", flush=True)
+    name = Path(fname).name
+    for folder in (ROOT / "tutorials", ROOT / "docs" / "examples"):
+        scripts = sorted(path.name for path in folder.glob("*.py"))
+        if name in scripts:
+            print(f"{folder.name}, {scripts.index(name) + 1} of {len(scripts)}: {name}", flush=True)
     record.used.clear()
     gc.collect()
     if torch.cuda.is_available():

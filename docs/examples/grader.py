@@ -35,8 +35,8 @@ def kernel(x_ptr, y_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
 def rounded_down(x, y):
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     x, y = x.contiguous(), y.contiguous()
-    if blocks := x.numel() // 256:
-        kernel[(blocks,)](x, y, out, x.numel(), BLOCK_SIZE=256)
+    blocks = max(1, x.numel() // 256)
+    kernel[(blocks,)](x, y, out, x.numel(), BLOCK_SIZE=256)
     return out
 
 

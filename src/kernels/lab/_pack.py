@@ -53,7 +53,7 @@ class Package:
         """Return what stands for `value` in the other process."""
         if inspect.ismodule(value):
             return ("module", value.__name__)
-        function = unwrap(value)
+        function = _source.unwrap(value)
         if inspect.isfunction(function) or inspect.isclass(value):
             owner = function if inspect.isfunction(function) else value
             if owner.__module__.split(".")[0] == "triton" or inspect.isclass(value):
@@ -65,7 +65,7 @@ class Package:
         return ("constant", f"<{type(value).__name__}>")
 
     def _add(self, thing: Any) -> str:
-        function = unwrap(thing)
+        function = _source.unwrap(thing)
         key = f"{function.__module__}.{function.__qualname__}:{function.__code__.co_firstlineno}"
         if key in self.functions:
             return key
@@ -88,14 +88,7 @@ class Package:
         return key
 
 
-def unwrap(thing: Any) -> Any:
-    """Return the Python function inside a Triton kernel, however often it is wrapped, else `thing` itself."""
-    while not inspect.isfunction(thing) and hasattr(thing, "fn"):
-        thing = thing.fn
-    return thing
-
-
-def innermost(thing: Any) -> Any:
+def _innermost(thing: Any) -> Any:
     """Return the jitted function inside `autotune` and `heuristics`."""
     while not inspect.isfunction(thing) and not inspect.isfunction(thing.fn):
         thing = thing.fn
@@ -105,12 +98,12 @@ def innermost(thing: Any) -> Any:
 def _wrap(thing: Any) -> str:
     if inspect.isfunction(thing):
         return "plain"
-    return "constexpr" if type(innermost(thing)).__name__ == "ConstexprFunction" else "jit"
+    return "constexpr" if type(_innermost(thing)).__name__ == "ConstexprFunction" else "jit"
 
 
 def _jit_options(thing: Any) -> dict[str, Any]:
     """Return what was given to `triton.jit` and bears on the code, from a compiled or an interpreted function."""
-    jitted = innermost(thing)
+    jitted = _innermost(thing)
     given = getattr(jitted, "kwargs", None) or vars(jitted)
     return {name: given[name] for name in ("debug", "noinline") if given.get(name) is not None}
 

@@ -12,7 +12,7 @@ import triton.language as tl
 
 
 @triton.jit
-def double_kernel(x_ptr, out_ptr, n, BLOCK_SIZE: tl.constexpr):  # type: ignore[no-untyped-def]
+def double_kernel(x_ptr, out_ptr, n, BLOCK_SIZE: tl.constexpr):
     """Each program doubles one block."""
     offsets = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = offsets < n

@@ -12,7 +12,7 @@ from pygments.token import STANDARD_TYPES, Comment, Keyword, Name, Number, Text,
 from kernels.lab.show import escape, notes_html, wrap
 
 if TYPE_CHECKING:
-    from kernels.lab.trace import Excerpt, Line, Stage, Trace, TraceComparison
+    from kernels.lab.traced import Excerpt, Line, Stage, Trace, TraceComparison
 
 _ASSETS = ("lab.css", "code.css", "trace.css", "trace.js")
 _MARKED = {"load": "load", "store": "store", "copy": "async copy", "tensor": "tensor core"}
@@ -267,9 +267,7 @@ def _excerpt_body(excerpt: "Excerpt") -> str:
 
 
 def _whence(excerpt: "Excerpt") -> str:
-    return (
-        f"in the {excerpt.stage.title} for {excerpt.trace.target}, compiled by Triton {excerpt.trace.triton}:"
-    )
+    return f"in the {excerpt.stage.title} for {excerpt.trace.target}, compiled by {excerpt.trace.compiler}:"
 
 
 def _first(lines: Sequence["Line | None"]) -> tuple[list["Line | None"], int]:

@@ -285,7 +285,7 @@ def _check_kernel(exercise: KernelExercise, launcher: Callable[..., Any]) -> Rep
         return replace(rehearsal.report, where=where)
     report = _run_cases(exercise, launcher, f"on {torch.cuda.get_device_name()}")
     if rehearsal.report is None:
-        note = f"An unused read past the end could go unseen: there was no rehearsal, because {rehearsal.why_not}"
+        note = f"There was no rehearsal, so an unused stray read may go unseen: {rehearsal.why_not}"
         report = replace(report, notes=(*report.notes, note))
     elif report.passed and not rehearsal.report.passed:
         note = "Triton's interpreter gives other results; the GPU's count."
