@@ -16,7 +16,9 @@ import triton.language as tl
 
 from kernels._checks import check_floats, check_same_shape, laid_out_as
 
-MOST_PROGRAMS = 2**31 - 1  # along the first axis of a grid; CUDA C++ Programming Guide, technical specifications
+MOST_PROGRAMS = (
+    2**31 - 1
+)  # along the first axis of a grid; CUDA C++ Programming Guide, technical specifications
 
 
 def add_bytes(n: int, element_size: int = 4) -> int:
@@ -47,7 +49,9 @@ def add_one_element(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     check_floats(x=x, y=y)
     check_same_shape(x=x, y=y)
     if x.numel() > MOST_PROGRAMS:
-        raise ValueError(f"{x.numel():,} elements need as many programs, and a grid holds {MOST_PROGRAMS:,}: use add()")
+        raise ValueError(
+            f"{x.numel():,} elements need as many programs, and a grid holds {MOST_PROGRAMS:,}: use add()"
+        )
     out = torch.empty_like(x)
     if out.numel():
         add_one_element_kernel[(out.numel(),)](laid_out_as(x, out), laid_out_as(y, out), out)

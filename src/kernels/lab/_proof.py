@@ -1,10 +1,10 @@
 """Compile and run one small kernel, in a process of its own: `python -m kernels.lab._proof`."""
 
+from kernels.lab import _mode  # isort: skip -- first: it decides how Triton runs
+
 import os
 import subprocess
 import sys
-
-from kernels.lab import _mode  # before Triton
 
 import torch
 import triton

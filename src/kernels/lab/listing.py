@@ -28,7 +28,7 @@ class Listing:
     def _repr_html_(self) -> str:
         body = highlight(self.text, PythonLexer(), HtmlFormatter(wrapcode=True))
         label = f'<p class="lab-note"><code>{escape(self.where)}</code></p>'
-        return wrap(f"{label}{body}", kind="lab-listing")
+        return wrap(f"{label}{body}", kind="lab-listing", assets=("lab.css", "code.css"))
 
 
 def code(thing: Any) -> Listing:
