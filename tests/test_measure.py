@@ -77,7 +77,7 @@ def make_huge(n: int) -> Callable[[], torch.Tensor]:
 @pytest.mark.skipif(lab.live(), reason="needs a process without a GPU")
 def test_the_interpreter_is_never_timed():
     with pytest.raises(MeasureError, match="interpreter"):
-        _sweep({"x": make_zeros}, [{"n": 16}])
+        _sweep("t", {"x": make_zeros}, [{"n": 16}])
 
 
 @pytest.fixture

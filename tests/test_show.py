@@ -4,7 +4,7 @@ import pytest
 from test_measure import SOURCE
 
 from kernels.lab import claims, record
-from kernels.lab.show import _mode, show, table
+from kernels.lab.show import _mode, progress, show, table
 from kernels.lab.units import count, digits, percent, si
 
 
@@ -28,6 +28,14 @@ def test_counts_and_shares_read_well():
     assert (count(2**22), count(1000), count(0)) == ("2^22", "1,000", "0")
     assert (percent(0.9083), percent(0.0046)) == ("91 %", "0.46 %")
     assert (digits(218.4), digits(0.0999)) == ("218", "0.0999")
+
+
+def test_progress_says_how_far_the_work_is_and_clears_its_line(capsys, monkeypatch):
+    monkeypatch.setattr(_mode, "home", lambda: "notebook")
+    assert list(progress(["a", "b"], "measuring add")) == ["a", "b"]
+    said = capsys.readouterr().err
+    assert "measuring add: 2 of 2" in said
+    assert said.endswith("\r")
 
 
 def test_table_escapes_its_cells(monkeypatch):

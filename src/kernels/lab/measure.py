@@ -27,7 +27,7 @@ import torch
 from kernels.lab import _mode, record
 from kernels.lab.machine import conditions
 from kernels.lab.record import Source
-from kernels.lab.show import Table
+from kernels.lab.show import Table, progress
 from kernels.lab.units import count, si
 
 METHOD = (
@@ -245,7 +245,7 @@ def measure(
 
     def take(label: str) -> dict[str, Any]:
         if not timed:  # all rivals are timed in turns when the first is asked for
-            timed.update(_sweep(rivals, points))
+            timed.update(_sweep(name, rivals, points))
         return timed[label]
 
     measured = {}
@@ -286,7 +286,9 @@ def _row(
 # --- on the GPU --------------------------------------------------------------------------------------------------------
 
 
-def _sweep(rivals: Mapping[str, Make], points: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _sweep(
+    name: str, rivals: Mapping[str, Make], points: Sequence[dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
     if not _mode.live():
         raise MeasureError(
             "there is no GPU in this process, and the interpreter's time says nothing about one"
@@ -294,7 +296,7 @@ def _sweep(rivals: Mapping[str, Make], points: Sequence[dict[str, Any]]) -> dict
     taken: dict[str, dict[str, Any]] = {
         label: {"rows": [], "dropped": [], "throttle": set()} for label in rivals
     }
-    for params in points:
+    for params in progress(points, f"measuring {name}"):
         for label, row in _time_point(rivals, params).items():
             if row is None:
                 taken[label]["dropped"].append(params)

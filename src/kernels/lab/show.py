@@ -5,13 +5,16 @@ terminals. `show` picks the one that suits where the script runs.
 """
 
 import html
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 from kernels.lab import _mode
+
+Item = TypeVar("Item")
 
 ASSETS = files("kernels.lab") / "assets"
 
@@ -73,6 +76,17 @@ def show(*things: Any) -> Group | None:
         print(group, end="\n\n", flush=True)
         return None
     return group
+
+
+def progress(items: Sequence[Item], what: str) -> Iterator[Item]:
+    """Go through the items, and say on a terminal's or a notebook's error stream how far the work has come."""
+    watched = sys.stderr.isatty() or _mode.home() == "notebook"
+    for number, item in enumerate(items, 1):
+        if watched:
+            print(f"\r{what}: {number} of {len(items)} ", end="", file=sys.stderr, flush=True)
+        yield item
+    if watched:
+        print("\r" + " " * (len(what) + 24) + "\r", end="", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True)
