@@ -374,7 +374,7 @@ def test_an_error_in_make_comes_back_from_the_child(live, fake_ncu):
 def live(tmp_path, monkeypatch):
     """A process that takes itself for one with an H200; its record goes to `tmp_path / "records"`."""
     monkeypatch.setenv("KERNELS_RECORDS_OUT", str(tmp_path / "records"))
-    monkeypatch.setenv("TRITON_INTERPRET", "0")
+    monkeypatch.setattr(_mode, "INTERPRETS", False)
     for name in ("KERNELS_REPLAY", "CI", "KERNELS_STRICT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(_mode, "HAS_GPU", True)

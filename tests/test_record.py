@@ -6,11 +6,14 @@ import io
 import json
 import os
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kernels import lab
 from kernels.lab import _mode, record
 
 RUN = {
@@ -308,10 +311,11 @@ def test_a_change_makes_its_own_entry_stale_and_no_other(tmp_path, old, new):
 
 
 def test_compiled_and_interpreted_kernels_have_one_fingerprint(tmp_path):
-    compiled = SCRIPT.replace(
-        "import triton\n", 'import os\nos.environ["TRITON_INTERPRET"] = "0"\nimport triton\n', 1
-    )
-    assert fingerprints(tmp_path, compiled) == fingerprints(tmp_path, "from kernels import lab\n" + SCRIPT)
+    script = tmp_path / "other.py"
+    script.write_text(SCRIPT)
+    env = {**os.environ, "TRITON_INTERPRET": "0" if lab.interpreting() else "1"}
+    other = subprocess.run([sys.executable, str(script)], check=True, capture_output=True, text=True, env=env)
+    assert fingerprints(tmp_path, SCRIPT) == other.stdout.split()
 
 
 def test_lambda_is_refused_with_the_remedy():
@@ -331,9 +335,12 @@ def test_live_measurement_is_saved_and_replays_the_same(tmp_path, monkeypatch):
     assert saved["entries"]["x"]["values"] == values
 
 
-def test_this_process_is_not_live_without_a_gpu():
-    assert _mode.live() == (
-        _mode.HAS_GPU
-        and os.environ.get("TRITON_INTERPRET") != "1"
-        and os.environ.get("KERNELS_REPLAY") != "1"
-    )
+@pytest.mark.parametrize(
+    ("has_gpu", "interprets", "replay", "live"),
+    [(True, False, "", True), (True, True, "", False), (True, False, "1", False), (False, True, "", False)],
+)
+def test_measurements_are_live_only_on_a_gpu_that_compiles(monkeypatch, has_gpu, interprets, replay, live):
+    monkeypatch.setattr(_mode, "HAS_GPU", has_gpu)
+    monkeypatch.setattr(_mode, "INTERPRETS", interprets)
+    monkeypatch.setenv("KERNELS_REPLAY", replay)
+    assert _mode.live() == live

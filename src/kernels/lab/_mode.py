@@ -34,10 +34,13 @@ def _choose() -> None:
 
 _choose()
 
+INTERPRETS: bool = os.environ.get("TRITON_INTERPRET") == "1"
+"""Whether Triton interprets in this process. A later change of the environment does not change what Triton does."""
+
 
 def interpreting() -> bool:
     """Whether kernels run in Triton's interpreter, on CPU tensors, in this process."""
-    return os.environ.get("TRITON_INTERPRET") == "1"
+    return INTERPRETS
 
 
 def live() -> bool:
