@@ -43,8 +43,9 @@ def add_one_element_kernel(x_ptr, y_ptr, out_ptr):
 def add_one_element(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Return x + y, computed by one program per element: the workshop's baseline.
 
-    x and y have one shape, one dtype (float32, float16, bfloat16) and one device. Strided views are copied first. Raises
-    `TypeError` or `ValueError` for anything else, and for more than 2^31 - 1 elements, the largest grid there is.
+    x and y have one shape, one dtype (float32, float16, bfloat16) and one device.
+    Strided views are copied first. Raises `TypeError` or `ValueError` for anything else,
+    and for more than 2^31 - 1 elements, the largest grid there is.
     """
     check_floats(x=x, y=y)
     check_same_shape(x=x, y=y)
@@ -73,8 +74,8 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
 def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Return x + y, computed by one program per block.
 
-    x and y have one shape, one dtype (float32, float16, bfloat16) and one device. Strided views are copied first. Raises
-    `TypeError` or `ValueError` for anything else.
+    x and y have one shape, one dtype (float32, float16, bfloat16) and one device.
+    Strided views are copied first. Raises `TypeError` or `ValueError` for anything else.
     """
     check_floats(x=x, y=y)
     check_same_shape(x=x, y=y)
