@@ -88,7 +88,7 @@ def test_what_does_nothing_yet_is_unsolved(stub):
     [
         (lambda x: x, "wrong-arguments"),
         (lambda x, y: [1.0], "returns-no-tensor"),
-        (lambda x, y: torch.empty(x.numel() + 1), "wrong-shape"),
+        (lambda x, y: torch.empty(x.numel() + 1, device=x.device), "wrong-shape"),
         (lambda x, y: x, "aliases-input"),
         (lambda x, y: x.add(y), "delegated"),
         (lambda x, y: torch.zeros_like(x), "no-launch"),

@@ -1,0 +1,20 @@
+"""All registers of an SM lie in one pool.
+
+Mistake: registers-in-one-pool
+"""
+
+
+def round_up(value, step):
+    return -(-value // step) * step
+
+
+def occupancy(registers, shared_bytes, warps, sm):
+    per_warp = round_up(32 * registers, 256)
+    per_program = round_up(shared_bytes + sm.shared_reserved, sm.shared_at_once)
+    programs = min(
+        sm.registers // per_warp // warps,
+        sm.shared_bytes // per_program,
+        sm.warps // warps,
+        sm.blocks,
+    )
+    return programs * warps / sm.warps
