@@ -223,7 +223,8 @@ def flat_parts(values, tolerance=0.15, shortest=4):
         (first, last)
         for first in ends
         for last in ends[first + shortest - 1 :]
-        if max(values[first : last + 1]) <= (1 + tolerance) * min(values[first : last + 1])
+        if max(values[first : last + 1])
+        <= (1 + tolerance) * min(values[first : last + 1])
     ]
     if not runs:
         return []
@@ -290,7 +291,11 @@ lab.show(
         title="The larger the set, the longer the way, in steps",
         notes=[
             chased.source.line,
-            *([f"Too large for this GPU's memory: {', '.join(left_out)}."] if left_out else []),
+            *(
+                [f"Too large for this GPU's memory: {', '.join(left_out)}."]
+                if left_out
+                else []
+            ),
         ],
     )
 )
@@ -340,7 +345,12 @@ lab.show(
 
 lab.show(
     lab.table(
-        ["answered by", "one load", "cycles", "multiply-adds that one SM does meanwhile"],
+        [
+            "answered by",
+            "one load",
+            "cycles",
+            "multiply-adds that one SM does meanwhile",
+        ],
         [
             [row[0], row[3], row[4], digits(step[3] * fmas_per_sm, 2)]
             for row, step in zip(rows, steps, strict=True)
@@ -411,7 +421,10 @@ def bandwidth_staircase():
     rows = []
     for bytes_each in EACH:
         try:
-            used, skipped = reading_rate(bytes_each, ""), reading_rate(bytes_each, ".cg")
+            used, skipped = (
+                reading_rate(bytes_each, ""),
+                reading_rate(bytes_each, ".cg"),
+            )
         except torch.OutOfMemoryError:
             break
         rows.append({"bytes": bytes_each, "L1 in use": used, "L1 skipped": skipped})
@@ -511,11 +524,19 @@ lab.show(
 wait_of = {place: seconds for place, _, _, seconds in reversed(steps)}
 threads = 32 * gpu["warps"]
 on_the_way = {
-    place: wait_of[place] * rate / gpu["sms"] for place, rate in rate_of.items() if place in wait_of
+    place: wait_of[place] * rate / gpu["sms"]
+    for place, rate in rate_of.items()
+    if place in wait_of
 }
 lab.show(
     lab.table(
-        ["answered by", "one load", "an SM gets", "on its way to an SM", "to each thread"],
+        [
+            "answered by",
+            "one load",
+            "an SM gets",
+            "on its way to an SM",
+            "to each thread",
+        ],
         [
             [
                 place,
@@ -651,14 +672,30 @@ rows = []
 for index, (name, fit) in enumerate(zip(names, fits, strict=True)):
     registers, shared, threads = resources(index)
     rows.append(
-        [name, f"{registers}", size(shared), f"{threads // 32}", ", ".join(fit.limited_by)]
-        + [percent(fit.share), share(index, "occupancy_limit"), share(index, "occupancy")]
+        [
+            name,
+            f"{registers}",
+            size(shared),
+            f"{threads // 32}",
+            ", ".join(fit.limited_by),
+            percent(fit.share),
+            share(index, "occupancy_limit"),
+            share(index, "occupancy"),
+        ]
     )
 lab.show(
     *([counted.problem] if counted.problem else []),
     lab.table(
-        ["kernel", "registers", "shared", "warps", "limited by"]
-        + ["calculated", "counted limit", "achieved"],
+        [
+            "kernel",
+            "registers",
+            "shared",
+            "warps",
+            "limited by",
+            "calculated",
+            "counted limit",
+            "achieved",
+        ],
         rows,
         caption="Occupancy of seven kernels: calculated, and by the counters",
     ),
@@ -788,7 +825,12 @@ if known:
         lab.table(
             ["kernel", "occupancy achieved", "device memory busy", "tensor cores busy"],
             [
-                [names[i], share(i, "occupancy"), share(i, "dram_share"), share(i, "tensor_share")]
+                [
+                    names[i],
+                    share(i, "occupancy"),
+                    share(i, "dram_share"),
+                    share(i, "tensor_share"),
+                ]
                 for i in (0, len(names) - 1)
             ],
             caption="The slowest kernel of the workshop, and the fastest",
@@ -840,7 +882,9 @@ lab.show(*hints, lab.solution("occupancy"))
 # What holds
 # ----------
 
-l2_ends = max([largest for place, _, largest, _ in steps if place == "L2 cache"], default=0)
+l2_ends = max(
+    [largest for place, _, largest, _ in steps if place == "L2 cache"], default=0
+)
 claims = [
     lab.claim(
         "A load from device memory takes at least eight times as long as one from L1.",
@@ -881,7 +925,10 @@ claims = [
     ),
 ]
 if known:
-    apart = [abs(fit.share - one["occupancy_limit"]) for fit, one in zip(fits, known, strict=False)]
+    apart = [
+        abs(fit.share - one["occupancy_limit"])
+        for fit, one in zip(fits, known, strict=False)
+    ]
     claims.append(
         lab.claim(
             "Calculated and counted occupancy differ by less than a hundredth.",

@@ -3,7 +3,6 @@
 Mistake: aliases-input
 """
 
-import torch
 import triton
 import triton.language as tl
 

@@ -13,7 +13,7 @@ def kernel(x_ptr, scale_ptr, shift_ptr, out_ptr, k, n, BLOCK: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     x = tl.load(x_ptr + offsets, mask=mask)
-    for i in range(k):
+    for _i in range(k):
         x = x * tl.load(scale_ptr) + tl.load(shift_ptr)
     tl.store(out_ptr + offsets, x, mask=mask)
 
