@@ -99,16 +99,6 @@ def tests_gpu(session: nox.Session) -> None:
     run(session, "pytest", "-m", "not site and not slow", *session.posargs, env=env)
 
 
-@nox.session(default=False, reuse_venv=True)
-def benchmark(session: nox.Session) -> None:
-    """Time the kernels against their rivals on this machine's GPU (`-- add softmax` for parts), and update the record."""
-    env = prepare(session)
-    if session.venv_backend != "none":
-        session.install("-q", "-e", ".[cuda]", "liger-kernel>=0.8")
-    env["KERNELS_RECORDS_OUT"] = str(ROOT / "src" / "kernels" / "records")
-    run(session, "kernels", "benchmark", *session.posargs, env=env)
-
-
 @nox.session(reuse_venv=True)
 def lint(session: nox.Session) -> None:
     """Check style and types."""

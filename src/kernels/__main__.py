@@ -80,24 +80,6 @@ def record(places: list[Path]) -> int:
     return 0
 
 
-def benchmark(parts: list[str]) -> int:
-    """Time the named parts of the final benchmark, all without one, on this machine's GPU; replay them without a GPU."""
-    from kernels import benchmark as final  # not above: the lab decides the mode when it is imported
-    from kernels.lab.record import RecordError
-
-    if unknown := [part for part in parts if part not in final.COMPARISONS]:
-        print(
-            f"✗ The benchmark has no part {', '.join(unknown)}; its parts are {', '.join(final.COMPARISONS)}.",
-            file=sys.stderr,
-        )
-        return 2
-    try:
-        return final.main(parts)
-    except RecordError as error:
-        print(f"✗ {error}", file=sys.stderr)
-        return 1
-
-
 def main() -> int:
     """Run one command of the command line."""
     parser = argparse.ArgumentParser(prog="python -m kernels", description=__doc__)
@@ -107,13 +89,7 @@ def main() -> int:
     recording.add_argument(
         "places", nargs="*", type=Path, default=[Path("tutorials")], help="scripts, or folders of them"
     )
-    comparing = commands.add_parser("benchmark", help="time the kernels against their rivals, or replay that")
-    comparing.add_argument(
-        "parts", nargs="*", metavar="part", help="add, softmax, add_rms_norm, matmul; all without one"
-    )
     arguments = parser.parse_args()
-    if arguments.command == "benchmark":
-        return benchmark(arguments.parts)
     return doctor() if arguments.command == "doctor" else record(arguments.places)
 
 
