@@ -124,6 +124,20 @@ def test_a_gpu_that_an_earlier_kernel_broke_is_said_to_need_a_restart(monkeypatc
     assert "illegal memory access" in str(report)
 
 
+def one_program_even_for_nothing(x, y):
+    if len(x):
+        return adding.vector_add(x, y)
+    out = torch.empty_like(x)
+    adding.vector_add_kernel[(1,)](x, y, out, 1, 1, 1, BLOCK_SIZE=16)
+    return out
+
+
+def test_what_strays_only_when_there_is_nothing_to_do_is_dangerous_too():
+    report = grade.check("vector_add", one_program_even_for_nothing)
+    assert {"write-past-end", "read-past-end"} <= set(report.tags)
+    assert _rehearse.Rehearsal(report).is_final
+
+
 # --- the report ---------------------------------------------------------------------------------------------
 
 

@@ -94,18 +94,6 @@ def test_missing_triton_has_a_remedy_for_each_system(monkeypatch, system, word):
     assert word in machine._no_triton().remedy
 
 
-@pytest.mark.parametrize(
-    ("triton", "numpy", "fault"),
-    [("3.6.0", "2.4.1", True), ("3.6.0", "2.3.5", False), ("3.7.1", "2.4.1", False)],
-)
-def test_numpy_that_the_interpreter_does_not_know_is_named(monkeypatch, triton, numpy, fault):
-    monkeypatch.setattr(machine._mode, "interpreting", lambda: True)
-    monkeypatch.setattr(machine, "_version", {"triton": triton, "numpy": numpy}.get)
-    problem = machine._interpreter_of_another_numpy()
-    assert bool(problem) == fault
-    assert not problem or "numpy<2.4" in problem.remedy
-
-
 def test_unwritable_cache_is_named(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "file" / "cache"))

@@ -138,7 +138,7 @@ assert at.item() == 0, "the cycle did not close"
 print("64 lines, 64 hops: the chase is back at its start, and not before.")
 
 # %%
-# Did the compiler leave the chain a chain? Look for the register that the load writes, ``%r4``:
+# Did the compiler leave the chain a chain? Look for the register that the load writes, the one in braces:
 
 trace = lab.trace(chase_kernel, "*i32", "*i32", "i32", num_warps=1)
 lab.show(trace.excerpt("ptx", of="at = tl.load(next_ptr"))
@@ -453,6 +453,7 @@ for way in ("L1 in use", "L1 skipped"):
             rate = statistics.median(taken[first : last + 1])
             rates.append((place, parts[first], parts[last], rate))
 
+rates.sort(key=lambda rate: list(stated).index(rate[0]))
 rate_of = {place: rate for place, _, _, rate in rates}
 
 lab.show(
@@ -492,8 +493,13 @@ lab.show(
 )
 
 # %%
-# The same staircase, upside down. Where L1 overflows, one line drops to the other; where L2 overflows, both drop to what
-# device memory gives.
+# The same staircase, upside down, and the last step is where you expect it: when all parts together exceed L2, both lines
+# drop to what device memory gives.
+#
+# The first step is a surprise. See how far the upper line stays up, and how large L1 is. If it goes on where a part no longer
+# fits, then loads found in L1 more than L1 holds at one time. Our guess is that nothing keeps the 32 warps of a program
+# together: those whose numbers lie in L1 run ahead, come to their end, and leave room for the others. Whoever wants to
+# know puts a ``tl.debug_barrier()`` into each round.
 
 clock = chased["clock"]
 lab.show(
@@ -518,8 +524,9 @@ lab.show(
 #
 # How much must be on its way?
 # ----------------------------
-# Chapter 2 had the law: to keep a path busy, bytes must be on their way that are its latency times its bandwidth. Now both
-# are known for each place. The last column divides by the threads of a full SM:
+# Think of a pipe: what is in it is its length times what comes out. So to keep a path busy, as many bytes must be on their
+# way as its latency times its bandwidth, which is *Little's law*. Now both are known for each place. The last column
+# divides by the threads of a full SM:
 
 wait_of = {place: seconds for place, _, _, seconds in reversed(steps)}
 threads = 32 * gpu["warps"]
@@ -554,7 +561,7 @@ lab.show(
 # %%
 # Take the last row as the least: under load the way gets longer. So a thread of a full SM must always have a few bytes
 # under way, or a few of its threads more each. The product counts: *threads that are there, times bytes that each has
-# asked for*. Chapter 2 turned the first factor. Before turning the second, see what limits the first.
+# asked for*. See what limits the first factor, then turn the second.
 #
 # How many warps fit?
 # -------------------
@@ -707,8 +714,7 @@ lab.show(
 #
 # Are more warps faster?
 # ----------------------
-# Look at the extremes of that table. The baseline, hundreds of times slower than it should be, has every place of the SM to
-# itself. ``torch.matmul`` leaves most of them empty. Now the five shapes, which do the same work:
+# Look at the extremes of that table. The baseline, the slowest of them, could have every place of the SM. ``torch.matmul`` leaves most of them empty. Now the five shapes, which do the same work:
 
 
 def load_4_bytes(n):
@@ -905,7 +911,8 @@ claims = [
         at_most=1,
     ),
     lab.claim(
-        "L2 answers up to half of its stated size or more, and not far beyond all of it.",
+        "L2 answers evenly up to three tenths of its stated size or more, and not far beyond "
+        "all of it.",
         l2_ends / gpu["l2"],
         at_least=0.3,
         at_most=1.25,

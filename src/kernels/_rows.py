@@ -1,11 +1,10 @@
 """What the kernels that reduce rows share: how a tensor becomes rows, how rows become blocks, how a cluster waits."""
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator, no-untyped-call"
-# Triton's language is not typed, and a kernel is not Python.
-
 import torch
 import triton
 import triton.language as tl
+
+WIDEST_CLUSTER = 2**19  # columns that the registers of a cluster of 16 thread blocks hold
 
 
 def as_rows(x: torch.Tensor) -> torch.Tensor:
@@ -34,6 +33,16 @@ def loop_of(n_cols: int) -> dict[str, int]:
 def has_clusters(x: torch.Tensor) -> bool:
     """Whether several SMs can work on one program: compute capability 9.0 or higher, or the interpreter."""
     return not x.is_cuda or torch.cuda.get_device_capability(x.device)[0] >= 9
+
+
+def cluster_suits(x: torch.Tensor, n_cols: int) -> bool:
+    """Whether `cluster_of` can be launched for rows of so many columns.
+
+    Triton arranges what a program loads by the alignment of each tensor's rows. Results lie close together, so at a width
+    that is no multiple of 16 theirs can differ from the inputs', and a whole row would have to be rearranged between
+    thread blocks: more shared memory than an SM has.
+    """
+    return has_clusters(x) and n_cols <= WIDEST_CLUSTER and n_cols % 16 == 0
 
 
 def cluster_of(x: torch.Tensor, n_cols: int) -> dict[str, int | bool]:

@@ -66,9 +66,8 @@ def _operands(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Ten
             f"a is {a.shape[0]} × {a.shape[1]} and b {b.shape[0]} × {b.shape[1]}: a must have as many columns as b rows"
         )
     out = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
-    if (
-        a.dtype == torch.bfloat16 and not a.is_cuda
-    ):  # the interpreter multiplies bfloat16 as if it were integers
+    # The interpreter multiplies bfloat16 as if it were integers.
+    if a.dtype == torch.bfloat16 and not a.is_cuda:
         return a.float(), b.float(), out
     return a, b, out
 

@@ -6,9 +6,6 @@ shows what the hardware counted before it shows this source.
 The idea that makes it slow: the lanes of a warp stand below each other in a column, so their addresses lie a whole row apart.
 """
 
-# mypy: disable-error-code="no-untyped-def, untyped-decorator"
-# Triton's language is not typed, and a kernel is not Python.
-
 import torch
 import triton
 import triton.language as tl

@@ -17,11 +17,10 @@ import triton
 import triton.language as tl
 
 from kernels._checks import check_floats, check_same_shape
-from kernels._rows import as_rows, block_of, cluster_barrier, cluster_of, has_clusters, loop_of
+from kernels._rows import as_rows, block_of, cluster_barrier, cluster_of, cluster_suits, loop_of
 from kernels.add import add
 
 WIDEST_BLOCK = 2**15  # columns that the registers of one program hold
-WIDEST_CLUSTER = 2**19  # and those of a cluster of 16 thread blocks
 
 
 def rms_norm_bytes(n_rows: int, n_cols: int, element_size: int = 4) -> int:
@@ -223,8 +222,7 @@ def _add_rms_norm(x, residual, weight, out, total, eps):
         block = block_of(n_cols)
         grid = (triton.cdiv(n_rows, block["BLOCK_ROWS"]),)
         add_rms_norm_block_kernel[grid](*tensors, *strides, n_rows, n_cols, eps, **block)
-    # Rows that begin at odd addresses need more shared memory in a cluster than an SM has.
-    elif n_cols <= WIDEST_CLUSTER and n_cols % 16 == 0 and has_clusters(x):
+    elif cluster_suits(x, n_cols):
         cluster = cluster_of(x, n_cols)
         parts = torch.empty(n_rows, cluster["CHUNKS"], dtype=torch.float32, device=x.device)
         add_rms_norm_cluster_kernel[(n_rows,)](*tensors, parts, *strides, n_cols, eps, **cluster)

@@ -13,11 +13,19 @@ import triton
 import triton.language as tl
 
 from kernels._checks import check_floats
-from kernels._rows import as_rows, block_of, cluster_barrier, cluster_of, has_clusters, loop_of
+from kernels._rows import (
+    WIDEST_CLUSTER,
+    as_rows,
+    block_of,
+    cluster_barrier,
+    cluster_of,
+    cluster_suits,
+    has_clusters,
+    loop_of,
+)
 
 WIDEST_BLOCK = 2**17  # columns; long before, the compiler moves to memory what does not fit in registers
 WIDEST_FAST_BLOCK = 2**14  # above, a cluster is faster
-WIDEST_CLUSTER = 2**19
 
 
 def softmax_bytes(n_rows: int, n_cols: int, element_size: int = 4) -> int:
@@ -103,7 +111,8 @@ def softmax_cluster_kernel(
 def softmax_cluster(x: torch.Tensor) -> torch.Tensor:
     """Return the softmax of each row of x, computed by clusters of thread blocks that hold a row together.
 
-    x is as in `softmax`. Raises `ValueError` for a GPU without clusters, and for rows wider than 524,288.
+    x is as in `softmax`. Raises `ValueError` for a GPU without clusters, and for rows wider than 524,288. Wide rows that
+    are no multiple of 16 can need more shared memory than there is, which Triton says: `softmax` does not send them here.
     """
     rows, out = _rows_and_result(x)
     if not has_clusters(x):
@@ -170,7 +179,7 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     check_floats(x=x)
     if x.ndim == 0 or x.shape[-1] <= WIDEST_FAST_BLOCK:
         return softmax_block(x)
-    if has_clusters(x) and x.shape[-1] <= WIDEST_CLUSTER:
+    if cluster_suits(x, x.shape[-1]):
         return softmax_cluster(x)
     return softmax_loop(x)
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from kernels import lab
+from kernels._rows import WIDEST_CLUSTER
 from kernels.rms_norm import (  # fmt: skip
-    WIDEST_CLUSTER,
     add_rms_norm,
     add_rms_norm_bytes,
     add_then_rms_norm,
@@ -75,6 +75,13 @@ def test_every_width_and_dtype(launcher, dtype, n_cols):
 def test_wide_rows(launcher, n_cols):
     bf16 = torch.bfloat16
     check(launcher, *(random(2, n_cols, dtype=bf16) for _ in range(2)), random(n_cols, dtype=bf16))
+
+
+@BOTH
+def test_wide_rows_of_odd_width_in_a_wider_matrix(launcher):
+    bf16 = torch.bfloat16
+    x, residual = (random(2, 131088, dtype=bf16)[:, :131075] for _ in range(2))
+    check(launcher, x, residual, random(131075, dtype=bf16))
 
 
 @pytest.mark.gpu

@@ -60,6 +60,10 @@ def test_wide_rows(launcher, n_cols):
     check(launcher, random(2, n_cols, dtype=torch.bfloat16))
 
 
+def test_wide_rows_of_odd_width_in_a_wider_matrix():
+    check(softmax, random(2, 131088, dtype=torch.bfloat16)[:, :131075])
+
+
 @pytest.mark.gpu
 @ALL
 @DTYPES

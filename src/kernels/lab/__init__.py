@@ -5,6 +5,7 @@ Import this package before Triton: it decides whether kernels compile for a GPU 
 
 # isort: off
 from kernels.lab import _mode  # first: fixes the mode before anything below imports Triton
+from kernels.lab import _interpreter  # noqa: F401  # second: mends the interpreter before a kernel is run by it
 
 # isort: on
 from kernels.lab.ceilings import ceilings

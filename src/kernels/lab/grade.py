@@ -345,6 +345,8 @@ def _kernel_report(
     finding = diagnose(exercise.mistakes, signs, explains_results(exercise, outcomes))
     tags = {sign.tag for sign in signs}
     status: Status = "refused" if tags <= {"delegated", "no-launch"} else "wrong"
+    # A case without elements tells little about the mistake, and can ruin a GPU's context like any other.
+    tags |= {sign.tag for o in outcomes for sign in o.signs}
     if tags & {"gpu-crashed", "gpu-busy"}:
         status = "restart"
     return Report(

@@ -236,7 +236,7 @@ def _version(package: str) -> str | None:
 
 def find_problems() -> list[Problem]:
     """Return what stands between this machine and a running kernel, the most fundamental first."""
-    checks = (_no_triton, _triton_of_another_torch, _interpreter_of_another_numpy, _no_gpu, _old_gpu, _no_bfloat16, _no_compiler, _no_headers,
+    checks = (_no_triton, _triton_of_another_torch, _no_gpu, _old_gpu, _no_bfloat16, _no_compiler, _no_headers,
               _cache_not_writable, _memory_taken, _several_gpus, _no_record)  # fmt: skip
     return [problem for check in checks if (problem := check()) is not None]
 
@@ -263,20 +263,6 @@ def _triton_of_another_torch() -> Problem | None:
         f"Triton {have} is installed, and torch {torch.__version__} was built for Triton {wanted}",
         "torch.compile imports Triton's internals and fails with another version.",
         f"Run `pip install triton=={wanted}`, or install torch again and let it choose.",
-    )
-
-
-def _interpreter_of_another_numpy() -> Problem | None:
-    triton, numpy = (
-        tuple(map(int, (_version(name) or "0.0").split(".")[:2])) for name in ("triton", "numpy")
-    )
-    if not _mode.interpreting() or triton >= (3, 7) or numpy < (2, 4):
-        return None
-    return Problem(
-        f"The interpreter of Triton {_version('triton')} does not know NumPy {_version('numpy')}",
-        "A kernel with a loop over a run-time argument stops there with "
-        "`only 0-dimensional arrays can be converted to Python scalars`.",
-        'Run `pip install "numpy<2.4"`, or install a newer torch and Triton.',
     )
 
 
