@@ -338,6 +338,10 @@ def _kernel_report(
         cases.append(CaseResult("several calls, with the same and with new values", not repeated, seen))
     telling = [o for o in outcomes if o.signs and not o.is_empty] or outcomes
     signs = [sign for o in telling for sign in o.signs] + repeated + contrast(outcomes)
+    # A wrong element comes near the right one now and then by accident: believe it if most cases say so.
+    nearly = [any(sign.tag == "low-precision" for sign in o.signs) for o in telling if o.values_wrong]
+    if 2 * sum(nearly) < len(nearly):
+        signs = [sign for sign in signs if sign.tag != "low-precision"]
     if all(case.passed for case in cases):
         return Report(
             exercise.name, exercise.signature, "solved", where, tuple(cases), solution=exercise.solution_text
